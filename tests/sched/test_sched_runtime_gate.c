@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Explores the scenarios of scenarios_gate.c: begin and admission against close. Arguments: sched_suite.h.
+#include "sched/sched_suite.h"
+
+int main(int argc, char **argv) { return sched_main(argc, argv, "gate"); }
