@@ -53,8 +53,13 @@ static void measure_allocations(measure *m) {
   for (int i = 0; i < ATTEMPTS && ok; i++) ok = counted_attempt(world.session);
   berthi_fault_set_hook(NULL, NULL);
   if (ok) {
-    measure_tell(m, (measure_result){.name = "allocations_after_begin", .value = (double)atomic_load(&allocations), .unit = "", .bound = MEASURE_AT_MOST,
-                                     .budget = 0, .samples = ATTEMPTS, .note = "from begin to the read report"});
+    measure_tell(m, (measure_result){.name = "allocations_after_begin",
+                                     .value = (double)atomic_load(&allocations),
+                                     .unit = "",
+                                     .bound = MEASURE_AT_MOST,
+                                     .budget = 0,
+                                     .samples = ATTEMPTS,
+                                     .note = "from begin to the read report"});
   } else {
     measure_fail(m, "allocations", "an attempt failed");
   }

@@ -57,8 +57,8 @@ static void tell(measure *m, const char *name, const measure_pair *pair, const c
     measure_fail(m, name, "an operation failed");
     return;
   }
-  measure_result result = {.name = name, .value = pair->value, .unit = "ns", .peer = "empty StarPU task, ns", .peer_value = pair->peer,
-                           .samples = pair->samples};
+  measure_result result = {
+      .name = name, .value = pair->value, .unit = "ns", .peer = "empty StarPU task, ns", .peer_value = pair->peer, .samples = pair->samples};
   snprintf(result.note, sizeof result.note, "%s", note);
   measure_tell(m, result);
 }

@@ -13,11 +13,7 @@
 
 #define MEASURE_ROUNDS 25
 
-typedef enum measure_bound {
-  MEASURE_NO_BUDGET,
-  MEASURE_AT_MOST,
-  MEASURE_AT_LEAST
-} measure_bound;
+typedef enum measure_bound { MEASURE_NO_BUDGET, MEASURE_AT_MOST, MEASURE_AT_LEAST } measure_bound;
 
 typedef struct measure_result {
   const char *name;
@@ -46,8 +42,8 @@ typedef struct measure_item {
 
 typedef struct measure_options {
   bool json, list;
-  const char *only; ///< name of an item, or the beginning of several; NULL: all
-  double seconds;   ///< for each item
+  const char *only;  ///< name of an item, or the beginning of several; NULL: all
+  double seconds;    ///< for each item
   const char *clock; ///< which source berth_now uses, where that is known; NULL
 } measure_options;
 
@@ -92,8 +88,8 @@ void measure_close(measure_world *world);
 /// Threads that begin together. Each runs fn(arg, index) and the time is from the start to the last one's end.
 typedef struct measure_crowd {
   uint32_t count;
-  bool pinned;                       ///< thread i on the i-th CPU that this process may use, modulo their number
-  bool one_cpu;                      ///< all on the first
+  bool pinned;                             ///< thread i on the i-th CPU that this process may use, modulo their number
+  bool one_cpu;                            ///< all on the first
   void (*warm)(void *arg, uint32_t index); ///< before the start; NULL
   void (*fn)(void *arg, uint32_t index);
   void *arg;

@@ -151,8 +151,14 @@ static void one_thread(measure *m, door *d, const char *name, bool (*once)(door 
     measure_fail(m, name, "an operation failed");
     return;
   }
-  measure_result result = {.name = name, .value = pair.value, .unit = "ns", .bound = MEASURE_AT_MOST, .budget = budget, .peer = "mutex pair",
-                           .peer_value = pair.peer, .samples = pair.samples};
+  measure_result result = {.name = name,
+                           .value = pair.value,
+                           .unit = "ns",
+                           .bound = MEASURE_AT_MOST,
+                           .budget = budget,
+                           .peer = "mutex pair",
+                           .peer_value = pair.peer,
+                           .samples = pair.samples};
   snprintf(result.note, sizeof result.note, "%s", what);
   measure_tell(m, result);
 }
@@ -163,8 +169,14 @@ static void scaling(measure *m, door *d, const char *name) {
     measure_fail(m, name, "an operation failed");
     return;
   }
-  measure_result result = {.name = name, .value = 2 / pair.ratio, .unit = "x", .bound = MEASURE_AT_LEAST, .budget = 1.3, .peer = "one thread, ns",
-                           .peer_value = pair.peer, .samples = pair.samples};
+  measure_result result = {.name = name,
+                           .value = 2 / pair.ratio,
+                           .unit = "x",
+                           .bound = MEASURE_AT_LEAST,
+                           .budget = 1.3,
+                           .peer = "one thread, ns",
+                           .peer_value = pair.peer,
+                           .samples = pair.samples};
   snprintf(result.note, sizeof result.note, "two threads together against one%s", measure_cpus() < 2 ? "; there is one CPU only" : "");
   measure_tell(m, result);
 }
@@ -175,8 +187,14 @@ void measure_entries(measure *m) {
   one_thread(m, &d, "entry_1_thread", enter_once, 80, "scoped entry and exit");
   measure_pair two = measure_interleaved(MEASURE_ROUNDS, sample_two, sample_two_mutex, &d);
   if (two.ok) {
-    measure_tell(m, (measure_result){.name = "entry_2_threads", .value = two.value, .unit = "ns", .bound = MEASURE_AT_MOST, .budget = 250,
-                                     .peer = "shared mutex pair, two threads", .peer_value = two.peer, .samples = two.samples,
+    measure_tell(m, (measure_result){.name = "entry_2_threads",
+                                     .value = two.value,
+                                     .unit = "ns",
+                                     .bound = MEASURE_AT_MOST,
+                                     .budget = 250,
+                                     .peer = "shared mutex pair, two threads",
+                                     .peer_value = two.peer,
+                                     .samples = two.samples,
                                      .note = "each of two threads on one backend"});
   }
   scaling(m, &d, "entry_scaling");
@@ -218,6 +236,11 @@ static double sample_gettime(void *arg) {
 void measure_clock(measure *m) {
   door d = {.count = measure_fill(m, MEASURE_ROUNDS, 1, 30)};
   measure_pair pair = measure_interleaved(MEASURE_ROUNDS, sample_now, sample_gettime, &d);
-  measure_tell(m, (measure_result){.name = "clock", .value = pair.value, .unit = "ns", .peer = "clock_gettime", .peer_value = pair.peer,
-                                   .samples = pair.samples, .note = "berth_now"});
+  measure_tell(m, (measure_result){.name = "clock",
+                                   .value = pair.value,
+                                   .unit = "ns",
+                                   .peer = "clock_gettime",
+                                   .peer_value = pair.peer,
+                                   .samples = pair.samples,
+                                   .note = "berth_now"});
 }

@@ -121,8 +121,14 @@ static void pair_on(measure *m, line *l, const char *name, bool one_cpu) {
     measure_fail(m, name, "an entry failed");
     return;
   }
-  measure_result result = {.name = name, .value = pair.ratio, .unit = "x", .bound = MEASURE_AT_MOST, .budget = 1.1, .peer = "semaphore, ns",
-                           .peer_value = pair.peer, .samples = pair.samples};
+  measure_result result = {.name = name,
+                           .value = pair.ratio,
+                           .unit = "x",
+                           .bound = MEASURE_AT_MOST,
+                           .budget = 1.1,
+                           .peer = "semaphore, ns",
+                           .peer_value = pair.peer,
+                           .samples = pair.samples};
   snprintf(result.note, sizeof result.note, "%.0f ns a hand-over; both threads on %s", pair.value, one_cpu ? "one CPU" : "a CPU each");
   measure_tell(m, result);
 }
@@ -206,8 +212,14 @@ void measure_waiters(measure *m) {
   l.count = (uint64_t)(m->seconds * 8000) + 4000;
   measure_pair pair = measure_interleaved(ROUNDS, sample_waiters, sample_condition, &l);
   if (pair.ok) {
-    measure_tell(m, (measure_result){.name = "handover_switches", .value = pair.value, .unit = "switches", .bound = MEASURE_AT_MOST, .budget = 1.3,
-                                     .peer = "queue on one condition variable", .peer_value = pair.peer, .samples = pair.samples,
+    measure_tell(m, (measure_result){.name = "handover_switches",
+                                     .value = pair.value,
+                                     .unit = "switches",
+                                     .bound = MEASURE_AT_MOST,
+                                     .budget = 1.3,
+                                     .peer = "queue on one condition variable",
+                                     .peer_value = pair.peer,
+                                     .samples = pair.samples,
                                      .note = "context switches of the process for each hand-over, 64 waiters"});
   } else {
     measure_fail(m, "handover_switches", "an entry failed");

@@ -12,8 +12,8 @@
 
 typedef struct load {
   measure_world world;
-  uint64_t share;  ///< bytes of each job: GRANTS of them fill the device
-  uint64_t spins;  ///< of a job
+  uint64_t share; ///< bytes of each job: GRANTS of them fill the device
+  uint64_t spins; ///< of a job
   int64_t until;
   atomic_uint_fast64_t done, failed; // relaxed: totals, read after the threads have ended
 } load;
@@ -81,12 +81,23 @@ static void loaded(measure *m, load *l) {
     rates[i] = rate(l, seconds, THREADS, admitted);
     ratios[i] = rates[i] / bare[i];
   }
-  measure_result result = {.name = "load_throughput", .value = measure_median(ratios, ROUNDS) * 100, .unit = "%", .bound = MEASURE_AT_LEAST, .budget = 95,
-                           .peer = "the device at full use, jobs/s", .peer_value = measure_median(bare, ROUNDS), .samples = ROUNDS};
+  measure_result result = {.name = "load_throughput",
+                           .value = measure_median(ratios, ROUNDS) * 100,
+                           .unit = "%",
+                           .bound = MEASURE_AT_LEAST,
+                           .budget = 95,
+                           .peer = "the device at full use, jobs/s",
+                           .peer_value = measure_median(bare, ROUNDS),
+                           .samples = ROUNDS};
   snprintf(result.note, sizeof result.note, "%.0f jobs/s of 0.6 ms; 64 threads, memory for %d", measure_median(rates, ROUNDS), GRANTS);
   measure_tell(m, result);
-  measure_tell(m, (measure_result){.name = "load_failures", .value = (double)atomic_load(&l->failed), .unit = "", .bound = MEASURE_AT_MOST, .budget = 0,
-                                   .samples = ROUNDS, .note = "entries that did not run"});
+  measure_tell(m, (measure_result){.name = "load_failures",
+                                   .value = (double)atomic_load(&l->failed),
+                                   .unit = "",
+                                   .bound = MEASURE_AT_MOST,
+                                   .budget = 0,
+                                   .samples = ROUNDS,
+                                   .note = "entries that did not run"});
 }
 
 void measure_load(measure *m) {
@@ -148,8 +159,8 @@ static bool read_all(deadlines *d) {
 
 static void tell_expiry(measure *m, deadlines *d) {
   double half = measure_median(d->late, EXPIRIES); // sorts
-  measure_result result = {.name = "expiry_p999", .value = d->late[EXPIRIES - EXPIRIES / 1000], .unit = "ms", .bound = MEASURE_AT_MOST, .budget = 5,
-                           .samples = EXPIRIES};
+  measure_result result = {
+      .name = "expiry_p999", .value = d->late[EXPIRIES - EXPIRIES / 1000], .unit = "ms", .bound = MEASURE_AT_MOST, .budget = 5, .samples = EXPIRIES};
   snprintf(result.note, sizeof result.note, "sealed after its deadline; median %.3f, earliest %.3f, latest %.3f ms", half, d->late[0],
            d->late[EXPIRIES - 1]);
   measure_tell(m, result);

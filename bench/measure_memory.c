@@ -34,9 +34,19 @@ static bool fill(hoard *h, double *out_open, double *out_queued) {
 }
 
 static void tell(measure *m, double open, double queued) {
-  measure_tell(m, (measure_result){.name = "open_attempt", .value = open, .unit = "B", .bound = MEASURE_AT_MOST, .budget = 2048, .samples = ATTEMPTS,
+  measure_tell(m, (measure_result){.name = "open_attempt",
+                                   .value = open,
+                                   .unit = "B",
+                                   .bound = MEASURE_AT_MOST,
+                                   .budget = 2048,
+                                   .samples = ATTEMPTS,
                                    .note = "the block of an attempt, strings and events beside"});
-  measure_tell(m, (measure_result){.name = "queued_request", .value = queued, .unit = "B", .bound = MEASURE_AT_MOST, .budget = 512, .samples = ATTEMPTS,
+  measure_tell(m, (measure_result){.name = "queued_request",
+                                   .value = queued,
+                                   .unit = "B",
+                                   .bound = MEASURE_AT_MOST,
+                                   .budget = 512,
+                                   .samples = ATTEMPTS,
                                    .note = "what queueing adds: a request lies in its attempt's block"});
 }
 

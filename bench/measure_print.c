@@ -89,7 +89,8 @@ static void print_json_result(const measure_result *r) {
   if (r->bound == MEASURE_NO_BUDGET) {
     printf(",\"budget\":null,\"bound\":null,\"met\":null");
   } else {
-    printf(",\"budget\":%.6g,\"bound\":\"%s\",\"met\":%s", r->budget, r->bound == MEASURE_AT_MOST ? "at_most" : "at_least", is_met(r) ? "true" : "false");
+    printf(",\"budget\":%.6g,\"bound\":\"%s\",\"met\":%s", r->budget, r->bound == MEASURE_AT_MOST ? "at_most" : "at_least",
+           is_met(r) ? "true" : "false");
   }
   if (r->peer == NULL) {
     printf(",\"peer\":null,\"peer_value\":null");
@@ -112,8 +113,11 @@ static void print_result(const measure_result *r) {
   number(r->peer_value, peer);
   if (r->bound != MEASURE_NO_BUDGET) snprintf(bound, sizeof bound, "%s %s %s", r->bound == MEASURE_AT_MOST ? "at most" : "at least", budget, r->unit);
   if (r->peer != NULL) snprintf(beside, sizeof beside, "; %s %s", r->peer, peer);
-  printf("%-6s %-22s %8s %-8s %-18s %s%s\n", r->bound == MEASURE_NO_BUDGET ? "" : is_met(r) ? "ok" : "MISSED", r->name, value, r->unit, bound, r->note,
-         beside);
+  printf("%-6s %-22s %8s %-8s %-18s %s%s\n",
+         r->bound == MEASURE_NO_BUDGET ? ""
+         : is_met(r)                   ? "ok"
+                                       : "MISSED",
+         r->name, value, r->unit, bound, r->note, beside);
 }
 
 static void tell(void *arg, const measure_result *result) {

@@ -14,8 +14,8 @@ typedef struct scene {
   berth_metrics metrics;
   berth_device_metrics devices[DEVICES];
   // Of the reader beside a writer.
-  atomic_bool stop;   // relaxed: seen at the next turn
-  atomic_bool reads;  // relaxed, likewise: whether it reads or only wakes up
+  atomic_bool stop;  // relaxed: seen at the next turn
+  atomic_bool reads; // relaxed, likewise: whether it reads or only wakes up
   uint64_t snapshots, broken;
   const char *first_broken;
   bool failed;
@@ -87,7 +87,11 @@ static double sample_read_beside(void *arg) { return sample_writer(arg, true); }
 static double sample_alone(void *arg) { return sample_writer(arg, false); }
 
 static void tell_laws(measure *m, const scene *s) {
-  measure_result result = {.name = "snapshot_broken_laws", .value = (double)s->broken, .unit = "", .bound = MEASURE_AT_MOST, .budget = 0,
+  measure_result result = {.name = "snapshot_broken_laws",
+                           .value = (double)s->broken,
+                           .unit = "",
+                           .bound = MEASURE_AT_MOST,
+                           .budget = 0,
                            .samples = (uint32_t)s->snapshots};
   snprintf(result.note, sizeof result.note, "%s", s->first_broken != NULL ? s->first_broken : "snapshots beside a writer");
   measure_tell(m, result);
@@ -100,13 +104,24 @@ void measure_snapshots(measure *m) {
   double each = sample_snapshot(&s);
   s.count = measure_fill(m, MEASURE_ROUNDS, 1000, (int64_t)(each * 1000));
   measure_pair one = measure_interleaved(MEASURE_ROUNDS, sample_snapshot, NULL, &s);
-  measure_tell(m, (measure_result){.name = "snapshot", .value = one.value, .unit = "ns", .bound = MEASURE_AT_MOST, .budget = 500, .samples = one.samples,
+  measure_tell(m, (measure_result){.name = "snapshot",
+                                   .value = one.value,
+                                   .unit = "ns",
+                                   .bound = MEASURE_AT_MOST,
+                                   .budget = 500,
+                                   .samples = one.samples,
                                    .note = "four devices"});
   s.count = measure_fill(m, MEASURE_ROUNDS, 1, 100) * 4;
   measure_pair pair = measure_interleaved(MEASURE_ROUNDS, sample_read_beside, sample_alone, &s);
   if (pair.ok) {
-    measure_result result = {.name = "snapshot_slows_writers", .value = (pair.ratio - 1) * 100, .unit = "%", .bound = MEASURE_AT_MOST, .budget = 5,
-                             .peer = "entry without reads, ns", .peer_value = pair.peer, .samples = pair.samples};
+    measure_result result = {.name = "snapshot_slows_writers",
+                             .value = (pair.ratio - 1) * 100,
+                             .unit = "%",
+                             .bound = MEASURE_AT_MOST,
+                             .budget = 5,
+                             .peer = "entry without reads, ns",
+                             .peer_value = pair.peer,
+                             .samples = pair.samples};
     snprintf(result.note, sizeof result.note, "reads at 10 kHz%s", measure_cpus() < 2 ? "; there is one CPU only" : "");
     measure_tell(m, result);
     tell_laws(m, &s);

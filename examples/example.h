@@ -13,6 +13,17 @@
 #define MILLISECOND ((int64_t)1000000)
 #define SECOND ((int64_t)1000000000)
 
+#if defined(__SANITIZE_THREAD__)
+#define EXAMPLE_UNDER_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define EXAMPLE_UNDER_TSAN 1
+#endif
+#endif
+#ifndef EXAMPLE_UNDER_TSAN
+#define EXAMPLE_UNDER_TSAN 0
+#endif
+
 /// Ends the program with a failure unless `claim` holds.
 #define EXPECT(claim) example_expect((claim), #claim, __FILE__, __LINE__)
 

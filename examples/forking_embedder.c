@@ -19,14 +19,7 @@ typedef struct host {
   sem_t started;
 } host;
 
-#if defined(__SANITIZE_THREAD__)
-#define UNDER_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define UNDER_TSAN 1
-#endif
-#endif
-#ifdef UNDER_TSAN
+#if EXAMPLE_UNDER_TSAN
 // The child of a process with threads starts threads of its own here; ThreadSanitizer asks to be told.
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }

@@ -5,9 +5,9 @@
 #include "commands.h"
 
 static const char synopsis[] = "berth bench [--list] [--only NAME] [--seconds TIME] [--json]";
-static const char details[] =
-    "Each figure is a median of samples that are interleaved with those of its peer, on this machine and in this run. A figure outside its budget is a\n"
-    "result, not a failure: budgets were set on a quiet machine. Run it twice before you believe it.\n";
+static const char details[] = "Each figure is a median of samples that are interleaved with those of its peer, on this machine and in this run. A "
+                              "figure outside its budget is a\n"
+                              "result, not a failure: budgets were set on a quiet machine. Run it twice before you believe it.\n";
 
 int cli_bench(int argc, char **argv) {
   measure_options options = {.json = false};

@@ -10,9 +10,9 @@
 #include "commands.h"
 
 static const char synopsis[] = "berth devices [--no-open] [--verbose] [--json]";
-static const char details[] =
-    "Each available device is opened for a moment, to see its health and a telemetry sample; --no-open only lists. Defaults can be set where a backend\n"
-    "is opened: see berth/runtime/backend.h.\n";
+static const char details[] = "Each available device is opened for a moment, to see its health and a telemetry sample; --no-open only lists. "
+                              "Defaults can be set where a backend\n"
+                              "is opened: see berth/runtime/backend.h.\n";
 
 static const int64_t SAMPLE_LIMIT = 500000000;
 static const int64_t CLOSE_LIMIT = 20000000000;
@@ -87,7 +87,8 @@ static void print_defaults(const berth_device_description *d, const seen *s) {
   printf("        limit %s (%s)\n", cli_bytes_text(d->limit_bytes, limit), d->limit_source);
   printf("        slots %u", s->opened ? s->record.slots : d->default_slots);
   if (s->opened) {
-    printf(", default grant %s, caches at most %s", cli_bytes_text(s->record.default_grant_bytes, grant), cli_bytes_text(s->record.cache_bytes, cache));
+    printf(", default grant %s, caches at most %s", cli_bytes_text(s->record.default_grant_bytes, grant),
+           cli_bytes_text(s->record.cache_bytes, cache));
   }
   printf("\n        can:");
   for (uint32_t i = 0; i < sizeof capability_names / sizeof *capability_names; i++) {
@@ -139,7 +140,8 @@ static void json_telemetry(const berth_telemetry *t) {
   printf("{\"age_ns\":%lld", (long long)t->age);
   if (t->valid & 1u) printf(",\"utilization_percent\":%.3f", t->utilization_percent);
   if (t->valid & 2u) {
-    printf(",\"memory_used_bytes\":%llu,\"memory_total_bytes\":%llu", (unsigned long long)t->memory_used_bytes, (unsigned long long)t->memory_total_bytes);
+    printf(",\"memory_used_bytes\":%llu,\"memory_total_bytes\":%llu", (unsigned long long)t->memory_used_bytes,
+           (unsigned long long)t->memory_total_bytes);
   }
   if (t->valid & 4u) printf(",\"temperature_celsius\":%.1f", t->temperature_celsius);
   if (t->valid & 8u) printf(",\"power_watts\":%.3f", t->power_watts);

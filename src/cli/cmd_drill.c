@@ -12,10 +12,10 @@
 #include "interrupt.h"
 
 static const char synopsis[] = "berth drill [OPTION]...";
-static const char details[] =
-    "Ranges are LEAST..MOST or one value. Rates are percent of the jobs. A device is simulated by default, so nothing is computed; --device cpu:0 drills\n"
-    "the real one. --faults is appended to the parameters of a simulated device, such as sticky_after=5000,probe_fails=1.\n"
-    "Ctrl-C ends the drill early: it drains, and the totals are printed. Exit code 1: a law is broken.\n";
+static const char details[] = "Ranges are LEAST..MOST or one value. Rates are percent of the jobs. A device is simulated by default, so nothing is "
+                              "computed; --device cpu:0 drills\n"
+                              "the real one. --faults is appended to the parameters of a simulated device, such as sticky_after=5000,probe_fails=1.\n"
+                              "Ctrl-C ends the drill early: it drains, and the totals are printed. Exit code 1: a law is broken.\n";
 
 static const int64_t CLOSE_LIMIT = 20000000000;
 static const int64_t TICK = 100000000;
@@ -47,7 +47,8 @@ static int parse_range(const char *name, const char *text, bool (*parse)(const c
   if (length >= sizeof first) return cli_usage_error("--%s %s is no range", name, text);
   memcpy(first, text, length);
   first[length] = '\0';
-  if (!parse(first, &out->least) || !parse(dots == NULL ? first : dots + 2, &out->most)) return cli_usage_error("--%s '%s' is no range such as 1..4", name, text);
+  if (!parse(first, &out->least) || !parse(dots == NULL ? first : dots + 2, &out->most))
+    return cli_usage_error("--%s '%s' is no range such as 1..4", name, text);
   if (out->least > out->most || out->least < least || out->most > most) {
     return cli_usage_error("--%s %s: from %llu to at most %llu", name, text, (unsigned long long)least, (unsigned long long)most);
   }
@@ -96,9 +97,23 @@ static int parse(int argc, char **argv, drill_options *o) {
       {"json", CLI_FLAG, &o->json, NULL, "print one JSON object", 0, 0},
   };
   const cli_usage usage = {synopsis, details, table, sizeof table / sizeof *table, 0, 0};
-  *o = (drill_options){.device = "sim:0", .threads = 64, .time = 5000000000, .bypass_after = 1, .max_bypass = 16, .seed = 1, .groups = 3, .entries = 25,
-                       .cancel = 3, .expire = 3, .drop = 2, .grow = 3, .oversize = 1, .bytes = {4u << 20, 256u << 20}, .lanes = {1, 2},
-                       .work = {100000, 4000000}, .priority = {0, 3}};
+  *o = (drill_options){.device = "sim:0",
+                       .threads = 64,
+                       .time = 5000000000,
+                       .bypass_after = 1,
+                       .max_bypass = 16,
+                       .seed = 1,
+                       .groups = 3,
+                       .entries = 25,
+                       .cancel = 3,
+                       .expire = 3,
+                       .drop = 2,
+                       .grow = 3,
+                       .oversize = 1,
+                       .bytes = {4u << 20, 256u << 20},
+                       .lanes = {1, 2},
+                       .work = {100000, 4000000},
+                       .priority = {0, 3}};
   int code = cli_parse(&usage, argc, argv, &arguments);
   if (code < 0) code = parse_ranges(&t, o);
   if (o->queue == 0) o->queue = o->threads * 7 / 8 > 0 ? o->threads * 7 / 8 : 1;
@@ -114,7 +129,10 @@ static berth_status open_backend(drill *d, berth_error *err) {
   const drill_options *o = &d->options;
   char parameters[1024];
   bool simulated = strncmp(o->device, "sim:", 4) == 0;
-  snprintf(parameters, sizeof parameters, "%s%s%s", o->parameters != NULL ? o->parameters : simulated ? "memory=1GiB,lanes=16" : "",
+  snprintf(parameters, sizeof parameters, "%s%s%s",
+           o->parameters != NULL ? o->parameters
+           : simulated           ? "memory=1GiB,lanes=16"
+                                 : "",
            o->faults != NULL ? "," : "", o->faults != NULL ? o->faults : "");
   device.name = o->device;
   if (parameters[0] != '\0') device.parameters = parameters;

@@ -39,11 +39,11 @@ typedef struct drill_counts {
   uint64_t submitted, granted; ///< calls that submitted; executions used
   uint64_t outcomes[5];        ///< of reports received
   uint64_t grown, shrunk;
-  uint64_t why[6];             ///< reports that queued for the reason of that bit
-  uint64_t queued;             ///< reports that queued
-  uint64_t wrong;              ///< answers that no rule allows
+  uint64_t why[6]; ///< reports that queued for the reason of that bit
+  uint64_t queued; ///< reports that queued
+  uint64_t wrong;  ///< answers that no rule allows
   const char *first_wrong;
-  uint32_t overtakes;          ///< most of one report
+  uint32_t overtakes; ///< most of one report
   drill_reason reasons[DRILL_REASONS];
   uint64_t waits[DRILL_WAITS]; ///< submission to grant, by drill_wait_index
   uint64_t wait_max;
@@ -73,7 +73,7 @@ struct drill {
   berth_startup_record record;
   uint64_t query_limit; ///< Q
   drill_worker *workers;
-  atomic_bool stop;        // relaxed: seen at the next turn; sleepers are woken
+  atomic_bool stop;                   // relaxed: seen at the next turn; sleepers are woken
   atomic_uint_fast64_t jobs, working; // relaxed: counts
   int64_t began, ended;
   bool interrupted;
@@ -81,7 +81,7 @@ struct drill {
   pthread_t canceller;
   pthread_mutex_t cancel_lock;
   pthread_cond_t cancel_wake;
-  bool cancel_stop; ///< under cancel_lock
+  bool cancel_stop;  ///< under cancel_lock
   uint64_t fired[3]; ///< by berth_cancel_result; of the canceller, read after its end
   // Reader.
   pthread_t reader;

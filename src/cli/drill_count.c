@@ -74,7 +74,8 @@ void drill_count_report(drill_counts *counts, berth_report *report) {
   counts->queued += info.why_queued != 0;
   for (uint32_t i = 0; i < 6; i++) counts->why[i] += (info.why_queued >> i) & 1u;
   if (info.overtakes > counts->overtakes) counts->overtakes = info.overtakes;
-  if (info.granted_at != BERTH_NO_TIME && info.granted_at < info.submitted_at) drill_count_wrong(counts, "a report was granted before it was submitted");
+  if (info.granted_at != BERTH_NO_TIME && info.granted_at < info.submitted_at)
+    drill_count_wrong(counts, "a report was granted before it was submitted");
   if (info.sealed_at == BERTH_NO_TIME || info.sealed_at < info.begun_at) drill_count_wrong(counts, "a report was sealed before it began");
 }
 

@@ -72,7 +72,8 @@ void drill_check_end(drill *d) {
   check_books(d);
   if (d->total.wrong > 0) drill_broken(d, d->total.first_wrong);
   // A waiter becomes a barrier after max_bypass overtakes and bypass_after of waiting; only without the second is the first a bound.
-  if (d->options.bypass_after <= 1) must(d, d->metrics.overtakes_max <= d->options.max_bypass, "ADM-6: nobody is overtaken more often than max_bypass");
+  if (d->options.bypass_after <= 1)
+    must(d, d->metrics.overtakes_max <= d->options.max_bypass, "ADM-6: nobody is overtaken more often than max_bypass");
   must(d, d->close_status == BERTH_OK && d->closed.state == BERTH_STATE_CLOSED, "the backend closes");
   must(d, d->closed.active_device_permits == 0 && d->closed.active_observation_permits == 0, "no permit is left after the close");
   must(d, d->closed.bytes_leaked == 0 && d->closed.devices_leaked == 0, "no device is leaked by the close");

@@ -14,7 +14,7 @@ typedef struct plan {
   const char *group;
   int64_t queue_deadline; ///< 0: the backend's
   bool cancel, drop, drop_queued, grow;
-  berth_cancel *token;    ///< of an attempt, or of an entry that is to be cancelled
+  berth_cancel *token; ///< of an attempt, or of an entry that is to be cancelled
   int64_t called_at, entered_at;
 } plan;
 
@@ -42,7 +42,9 @@ static void decide(drill_worker *w, plan *p) {
   }
 }
 
-static int64_t fire_time(drill_worker *w) { return berth_now() + (int64_t)drill_random(&w->random, (drill_range){0, 2 * w->drill->options.work.most}); }
+static int64_t fire_time(drill_worker *w) {
+  return berth_now() + (int64_t)drill_random(&w->random, (drill_range){0, 2 * w->drill->options.work.most});
+}
 
 // ---- the work --------------------------------------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,8 @@ static void use_grant(plan *p, berth_exec *exec) {
   int64_t charge = (int64_t)(p->bytes - own);
   bool charged = berth_exec_charge(exec, charge, NULL) == BERTH_OK;
   if (!charged) drill_count_wrong(&w->counts, "a grant has less room than it promised");
-  if (berth_exec_charge(exec, (int64_t)p->bytes, NULL) != BERTH_RESOURCE_EXHAUSTED) drill_count_wrong(&w->counts, "LED-2: more than the grant was charged");
+  if (berth_exec_charge(exec, (int64_t)p->bytes, NULL) != BERTH_RESOURCE_EXHAUSTED)
+    drill_count_wrong(&w->counts, "LED-2: more than the grant was charged");
   if (charged) berth_exec_charge(exec, -charge, NULL);
   berth_exec_free(exec, block);
 }

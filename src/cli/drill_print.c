@@ -13,11 +13,12 @@ static const char *const state_names[] = {"OPEN", "CLOSING", "DEVICES_QUIESCENT"
 void drill_print_live(const drill *d, bool terminal) {
   const berth_metrics *m = &d->metrics;
   char share[2 * CLI_WORD];
-  printf("%s%5.1f s  queue %-4" PRIu64 " active %u/%u  lanes %u/%u  %s  granted %" PRIu64 "  expired %" PRIu64 "  cancelled %" PRIu64 "  refused %" PRIu64
-         "  overtaken %" PRIu64 "%s%s",
-         terminal ? "\r\033[K" : "", (double)(berth_now() - d->began) / 1e9, m->queued, d->figures.active, d->figures.slots, d->figures.lanes_promised,
-         d->figures.lanes, cli_share_text(m->promised_bytes, d->query_limit, share), m->granted, m->expired, m->cancelled, m->refused, m->overtakes_max,
-         d->figures.health == BERTH_HEALTH_OK ? "" : "  health ", d->figures.health == BERTH_HEALTH_OK ? "" : health_names[d->figures.health]);
+  printf("%s%5.1f s  queue %-4" PRIu64 " active %u/%u  lanes %u/%u  %s  granted %" PRIu64 "  expired %" PRIu64 "  cancelled %" PRIu64
+         "  refused %" PRIu64 "  overtaken %" PRIu64 "%s%s",
+         terminal ? "\r\033[K" : "", (double)(berth_now() - d->began) / 1e9, m->queued, d->figures.active, d->figures.slots,
+         d->figures.lanes_promised, d->figures.lanes, cli_share_text(m->promised_bytes, d->query_limit, share), m->granted, m->expired, m->cancelled,
+         m->refused, m->overtakes_max, d->figures.health == BERTH_HEALTH_OK ? "" : "  health ",
+         d->figures.health == BERTH_HEALTH_OK ? "" : health_names[d->figures.health]);
   printf("%s", terminal ? "" : "\n");
   fflush(stdout);
 }
@@ -28,7 +29,8 @@ static void print_why(const drill *d) {
     if (d->total.why[i] > 0) printf("  %s %" PRIu64, why_names[i], d->total.why[i]);
   }
   printf("\nreasons:");
-  for (int i = 0; i < DRILL_REASONS && d->total.reasons[i].name != NULL; i++) printf("  %s %" PRIu64, d->total.reasons[i].name, d->total.reasons[i].count);
+  for (int i = 0; i < DRILL_REASONS && d->total.reasons[i].name != NULL; i++)
+    printf("  %s %" PRIu64, d->total.reasons[i].name, d->total.reasons[i].count);
   printf("\n");
 }
 
@@ -51,16 +53,18 @@ static void print_laws(const drill *d) {
 void drill_print_end(const drill *d) {
   const berth_metrics *m = &d->metrics;
   char p50[CLI_WORD], p99[CLI_WORD], most[CLI_WORD], promised[CLI_WORD], leaked[CLI_WORD], took[CLI_WORD];
-  printf("%s: %" PRIu64 " attempts and %" PRIu64 " scoped entries of %" PRIu64 " threads in %s, seed %" PRIu64 "%s\n", d->options.device, d->total.attempts,
-         d->total.entries, d->options.threads, cli_time_text(d->ended - d->began, took), d->options.seed, d->interrupted ? ", interrupted" : "");
+  printf("%s: %" PRIu64 " attempts and %" PRIu64 " scoped entries of %" PRIu64 " threads in %s, seed %" PRIu64 "%s\n", d->options.device,
+         d->total.attempts, d->total.entries, d->options.threads, cli_time_text(d->ended - d->began, took), d->options.seed,
+         d->interrupted ? ", interrupted" : "");
   printf("submitted %" PRIu64 " = granted %" PRIu64 " + expired %" PRIu64 " + cancelled %" PRIu64 " + refused %" PRIu64 " + closed %" PRIu64
          " + queued %" PRIu64 "\n",
          m->submitted, m->granted, m->expired, m->cancelled, m->refused, m->closed, m->queued);
   printf("begun %" PRIu64 " = sealed %" PRIu64 " + open %" PRIu64 "   outcomes", m->begun, m->sealed, m->open);
   for (int i = 0; i < 5; i++) printf(" %s %" PRIu64, outcome_names[i], m->outcomes[i]);
-  printf("\nsealed %" PRIu64 " = delivered %" PRIu64 " + taken %" PRIu64 " + held %" PRIu64 " + overflowed %" PRIu64 "\n", m->sealed, m->delivered, m->taken,
-         m->held, m->overflowed);
-  printf("grown %" PRIu64 ", refused %" PRIu64 "   shrunk %" PRIu64 "   cancels fired %" PRIu64 ", already finished %" PRIu64 ", too late %" PRIu64 "\n",
+  printf("\nsealed %" PRIu64 " = delivered %" PRIu64 " + taken %" PRIu64 " + held %" PRIu64 " + overflowed %" PRIu64 "\n", m->sealed, m->delivered,
+         m->taken, m->held, m->overflowed);
+  printf("grown %" PRIu64 ", refused %" PRIu64 "   shrunk %" PRIu64 "   cancels fired %" PRIu64 ", already finished %" PRIu64 ", too late %" PRIu64
+         "\n",
          m->grows, m->grows_refused, m->shrinks, d->fired[0], d->fired[1], d->fired[2]);
   if (m->quarantines > 0) printf("quarantines %" PRIu64 ", health in the end %s\n", m->quarantines, health_names[d->figures.health]);
   if (d->options.why) print_why(d);
@@ -69,7 +73,8 @@ void drill_print_end(const drill *d) {
          cli_time_text((int64_t)drill_wait_quantile(&d->total, 0.5), p50), cli_time_text((int64_t)drill_wait_quantile(&d->total, 0.99), p99),
          cli_time_text((int64_t)d->total.wait_max, most), d->snapshots);
   printf("overtaken at most %" PRIu64 " of %" PRIu64 "%s   promised %s   leaked %s   ", m->overtakes_max, d->options.max_bypass,
-         d->options.bypass_after > 1 ? ", more before --bypass-after" : "", cli_bytes_text(m->promised_bytes, promised), cli_bytes_text(d->closed.bytes_leaked, leaked));
+         d->options.bypass_after > 1 ? ", more before --bypass-after" : "", cli_bytes_text(m->promised_bytes, promised),
+         cli_bytes_text(d->closed.bytes_leaked, leaked));
   print_laws(d);
 }
 

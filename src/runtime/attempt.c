@@ -288,7 +288,7 @@ static bool decide_outcome(berth_attempt *attempt, berth_outcome outcome, const 
   uint32_t none = 0;
   if (!berthi_cas(&attempt->decision, &none, DECISION_WRITING | (1 + (uint32_t)outcome), acq_rel)) return false;
   attempt->report.outcome = outcome;
-  berthi_report_set_cause(&attempt->report, reason, cause);
+  berthi_report_set_cause(&attempt->report, reason, outcome == BERTH_SUCCEEDED ? NULL : cause);
   berthi_store(&attempt->decision, 1 + (uint32_t)outcome, release);  // to whoever lost and goes on to seal
   return true;
 }

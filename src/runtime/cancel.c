@@ -111,9 +111,8 @@ void berthi_cancel_follow(berth_cancel *token, berthi_follower *follower) {
   berthi_mutex_unlock(&token->lock);
 }
 
-void berthi_cancel_unfollow(berthi_follower *follower) {
+void berthi_cancel_leave(berthi_follower *follower) {
   berth_cancel *token = follower->token;
-  if (!token) return;
   berthi_mutex_lock(&token->lock);
   if (follower->link.next) berthi_list_remove(&follower->link);
   berthi_mutex_unlock(&token->lock);

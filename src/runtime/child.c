@@ -66,9 +66,8 @@ void berthi_exec_leave(berth_exec *exec) {
   if (exec->root != exec) family_leave(exec->family);
 }
 
-void berthi_family_end(berth_exec *root) {
+void berthi_family_close(berth_exec *root) {
   berthi_family *family = root->family;
-  if (!family) return;
   if (berthi_or(&family->word, BERTHI_FAMILY_ENDED, acq_rel) != 0) (void)berthi_event_wait(&family->idle, BERTH_NO_DEADLINE, "execution.children");
   root->family = NULL;
   family_unref(family);

@@ -61,8 +61,7 @@ void berthi_core_leave(berthi_core *core) {
   berthi_abandoned_free(&gone);
 }
 
-berth_status berthi_core_check_fork(const berthi_core *core, berth_error *err) {
-  if (!berthi_core_forked(core)) return BERTH_OK;
+berth_status berthi_core_fail_forked(const berthi_core *core, berth_error *err) {
   return berthi_fail(err, BERTHI_R_FORKED, "the handle belongs to process %d; open a backend in this one", (int)core->process);
 }
 
@@ -85,8 +84,7 @@ void berthi_stat_record(berthi_stat_histogram *histogram, int64_t nanoseconds) {
   if (value > berthi_get(&histogram->max)) berthi_put(&histogram->max, value);
 }
 
-void berthi_trace(const berthi_core *core, const char *phase, bool begin, uint64_t id) {
-  if (BERTHI_LIKELY(!core->options.trace)) return;
+void berthi_trace_call(const berthi_core *core, const char *phase, bool begin, uint64_t id) {
   core->options.trace(core->options.observer_arg, phase, begin, id, berthi_now());
 }
 

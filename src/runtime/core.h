@@ -491,16 +491,22 @@ void berthi_core_retain(berthi_core *core);
 void berthi_core_release(berthi_core *core);
 /// One user less; after the last one nobody can take abandoned reports any more, and they go.
 void berthi_core_leave(berthi_core *core);
-/// OK, or `forked`.
-berth_status berthi_core_check_fork(const berthi_core *core, berth_error *err);
+/// The error `forked`.
+berth_status berthi_core_fail_forked(const berthi_core *core, berth_error *err);
 /// backend_closing or backend_closed, by the state.
 berthi_reason berthi_core_closing_reason(berthi_core *core);
 berth_status berthi_core_fail_closing(berthi_core *core, berth_error *err);
 /// Looks again at whether stripes may park, and reclaims what is parked when not (rerunning the scan). Part of every unlock.
 void berthi_core_update_slow_locked(berthi_core *core) BERTHI_REQUIRES(core->lock);
-void berthi_trace(const berthi_core *core, const char *phase, bool begin, uint64_t id);
+void berthi_trace_call(const berthi_core *core, const char *phase, bool begin, uint64_t id);
+static inline void berthi_trace(const berthi_core *core, const char *phase, bool begin, uint64_t id) {
+  if (BERTHI_UNLIKELY(core->options.trace != NULL)) berthi_trace_call(core, phase, begin, id);
+}
 void berthi_log(const berthi_core *core, berth_log_level level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 static inline bool berthi_core_forked(const berthi_core *core) { return BERTHI_UNLIKELY(core->epoch != berthi_fork_epoch()); }
+static inline berth_status berthi_core_check_fork(const berthi_core *core, berth_error *err) {
+  return berthi_core_forked(core) ? berthi_core_fail_forked(core, err) : BERTH_OK;
+}
 void berthi_stat_record(berthi_stat_histogram *histogram, int64_t nanoseconds);
 
 // timer.c
@@ -566,7 +572,10 @@ void berthi_submit_locked(berthi_core *core, berthi_request *request, int64_t no
 berth_status berthi_request_check(const berthi_core *core, const berth_request *request, berth_error *err);
 void berthi_request_fill(berthi_core *core, berthi_request *request, const berth_request *asked);
 void berthi_request_drop_lanes(berthi_request *request);
-void berthi_request_leave_lanes(berthi_request *request);
+void berthi_request_release_lanes(berthi_request *request); ///< of a request that entered one
+static inline void berthi_request_leave_lanes(berthi_request *request) {
+  if (BERTHI_UNLIKELY(request->lanes_entered)) berthi_request_release_lanes(request);
+}
 /// Submits an attempt's admission; `no_wait`: refuse with `contended` what would queue.
 berth_status berthi_admit(berthi_core *core, berth_attempt *attempt, const berth_request *request, bool no_wait, berth_admission **out_admission,
                           berth_error *err);
@@ -608,7 +617,10 @@ void berthi_report_drop_detail(berth_attempt *attempt);
 // cancel.c
 void berthi_cancel_init(berth_cancel *cancel, berthi_core *core, berth_attempt *attempt);
 void berthi_cancel_follow(berth_cancel *token, berthi_follower *follower);
-void berthi_cancel_unfollow(berthi_follower *follower);
+void berthi_cancel_leave(berthi_follower *follower); ///< of a follower that follows
+static inline void berthi_cancel_unfollow(berthi_follower *follower) {
+  if (BERTHI_UNLIKELY(follower->token != NULL)) berthi_cancel_leave(follower);
+}
 /// Raises the cause and schedules the hook; true when it was the first.
 bool berthi_cancel_raise(berth_cancel *cancel, berth_cancel_cause cause);
 
@@ -624,7 +636,10 @@ berth_status berthi_exec_usable(const berth_exec *exec, berth_error *err);
 /// Keeps the root alive around a call on a child; a check only on a root.
 berth_status berthi_exec_enter(berth_exec *exec, berth_error *err);
 void berthi_exec_leave(berth_exec *exec);
-void berthi_family_end(berth_exec *root);
+void berthi_family_close(berth_exec *root); ///< of a root that has children
+static inline void berthi_family_end(berth_exec *root) {
+  if (BERTHI_UNLIKELY(root->family != NULL)) berthi_family_close(root);
+}
 void berthi_child_release(berth_exec *child);
 /// Fills who holds something on the devices of the mask (all attempts that hold a permit, too, with `permits`).
 void berthi_holders_locked(berthi_core *core, uint64_t devices, bool permits, berth_holder *out, uint32_t capacity, uint32_t *count, uint32_t *total,

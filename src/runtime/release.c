@@ -115,10 +115,7 @@ berth_status berthi_exec_end(berth_exec *exec, berth_outcome outcome, const bert
   berthi_device_slot *slot = &core->devices[exec->grant.device];
   ending end;
   end.status = BERTH_OK;
-  bool stripe = exec->grant.stripe != BERTHI_NO_STRIPE;
-  bool permit = attempt ? attempt->admission.permit : !stripe;
-  // A stripe's grant that moved to the slow books (grow, shrink) left its device permit with the execution.
-  if (attempt && !stripe && !permit) permit = true;
+  bool permit = exec->grant.stripe == BERTHI_NO_STRIPE;  // else its device permit is the stripe's
   berthi_stat_store(&exec->ended, 1);
   berthi_family_end(exec);
   berthi_cancel_unfollow(&exec->follower);
@@ -129,6 +126,7 @@ berth_status berthi_exec_end(berth_exec *exec, berth_outcome outcome, const bert
   berthi_request_leave_lanes(exec->request);
   if (attempt) {
     fill_report(exec, slot, &end);
+    if (outcome == BERTH_SUCCEEDED && end.cleanup == BERTH_CLEANUP_FAILED) outcome = BERTH_FAILED;  // what did not settle has not succeeded
     if (!cause && end.status) cause = &end.error;
     (void)berthi_attempt_decide(attempt, outcome, cause, BERTHI_R_NONE);
     berthi_attempt_seal(attempt);

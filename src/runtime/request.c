@@ -234,7 +234,7 @@ void berthi_refusal_facts(const berthi_request *request, berth_error *err) {
       break;
     case BERTHI_R_QUEUE_WAIT_ELAPSED:
     case BERTHI_R_DEADLINE_EXCEEDED:
-      berthi_fact(err, "waited_ns", request->expires_at - request->submitted_at);
+      berthi_fact(err, "waited_ns", request->expires_at > request->submitted_at ? request->expires_at - request->submitted_at : 0);
       berthi_fact(err, "why", request->why);
       break;
     default: break;
@@ -273,7 +273,7 @@ void berthi_request_drop_lanes(berthi_request *request) {
   request->lane_set = NULL;
 }
 
-void berthi_request_leave_lanes(berthi_request *request) {
-  if (request->lanes_entered) berthi_lanes_leave(request->lane_set);
+void berthi_request_release_lanes(berthi_request *request) {
+  berthi_lanes_leave(request->lane_set);
   request->lanes_entered = false;
 }

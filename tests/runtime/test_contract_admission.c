@@ -308,7 +308,7 @@ static void adm_4_expired_queue_deadline_says_overloaded(void **state) {
   fx_open(&f, NULL, NULL);
   fx_start(&f, &holder, 100, 1);
   berth_request request = fx_request(1, 1);
-  request.queue_deadline = berth_now() + 2 * FX_MILLISECOND;
+  request.queue_deadline = berth_now() + 30 * FX_MILLISECOND;
   fx_submit(&f, &late, &request, NULL);
   fx_ok(late.status, &late.error);
   fx_expect(berth_admission_wait(late.admission, BERTH_NO_DEADLINE, &late.error), &late.error, BERTH_UNAVAILABLE, "queue_wait_elapsed");
@@ -376,7 +376,7 @@ static void adm_7_everything_that_frees_reruns_the_scan(void **state) {
   assert_int_equal(fx_state(&waiter), BERTH_ADMISSION_GRANTED);
   fx_drop(&waiter);
   fx_drop(&blocker);
-  lanes.queue_deadline = berth_now() + 3 * FX_MILLISECOND;
+  lanes.queue_deadline = berth_now() + 60 * FX_MILLISECOND;
   fx_submit(&f, &blocker, &lanes, NULL);
   fx_submit_units(&f, &waiter, 1);
   fx_until(fx_state(&blocker) == BERTH_ADMISSION_EXPIRED);  // expiry

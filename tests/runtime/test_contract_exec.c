@@ -187,6 +187,8 @@ static void exe_2_failed_settle_is_told(void **state) {
   job.exec = NULL;
   berth_report_info info = fx_report(&job);
   assert_int_equal(info.cleanup, BERTH_CLEANUP_FAILED);
+  assert_int_equal(info.outcome, BERTH_FAILED);  // what did not settle has not succeeded
+  assert_string_equal(info.cause.reason, "device_fault");
   fx_drop(&job);
   fx_run_plain(&f);
   fx_close(&f);

@@ -14,7 +14,7 @@ static void adm_5_never_early_while_all_is_busy(void **state) {
   fx_start(&f, &holder, 100, 8);  // bytes and lanes: every device is busy
   for (int i = 0; i < 20; i++) {
     berth_request request = fx_request(1, 1);
-    due[i] = request.queue_deadline = berth_now() + (20 - i) * FX_MILLISECOND / 2;  // later ones first
+    due[i] = request.queue_deadline = berth_now() + (80 - i) * FX_MILLISECOND / 2;  // later ones first
     fx_submit(&f, &jobs[i], &request, NULL);
   }
   for (int i = 0; i < 20; i++) {
