@@ -30,6 +30,12 @@ set_property(SOURCE ${PROJECT_SOURCE_DIR}/src/runtime/user_code.c PROPERTY COMPI
 berth_room_sources(kernel_sources kernels)
 set_property(SOURCE ${kernel_sources} PROPERTY COMPILE_OPTIONS -fno-math-errno -fno-trapping-math $<$<CONFIG:Release>:-O3>)
 
+# See BerthFlags.cmake: gcc's ivopts at -O1 loses stores of shape loops, also under a builder's own flags.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  berth_room_sources(tensor_sources tensor)
+  set_property(SOURCE ${tensor_sources} PROPERTY COMPILE_OPTIONS -fno-ivopts)
+endif()
+
 # A serial OpenBLAS hands out its buffers without a lock; kernels/vendor/blas_guard.c puts one around (EXE-4).
 set(berth_blas_wrap -Wl,--wrap=blas_memory_alloc -Wl,--wrap=blas_memory_free)
 set(berth_private_links PkgConfig::HWLOC ${BERTH_OPENBLAS_LIBRARY} Threads::Threads m ${CMAKE_DL_LIBS})

@@ -43,7 +43,7 @@ bool cli_parse_bytes(const char *text, uint64_t *out) {
 }
 
 bool cli_parse_span(const char *text, int64_t *out) {
-  static const unit units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}};
+  static const unit units[] = {{"", 1e9}, {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}};
   double value;
   if (!parse_scaled(text, units, sizeof units / sizeof *units, 9.2e18, &value)) return false;
   *out = (int64_t)value;

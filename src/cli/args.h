@@ -38,7 +38,7 @@ int cli_parse(const cli_usage *usage, int argc, char **argv, int *out_count);
 /// Prints an error of usage and returns 2.
 int cli_usage_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/// True when the text is a size or a span; the value is exact or rounded down.
+/// True when the text is a size or a span (a bare number counts bytes, or seconds); the value is exact or rounded down.
 bool cli_parse_bytes(const char *text, uint64_t *out);
 bool cli_parse_span(const char *text, int64_t *out);
 

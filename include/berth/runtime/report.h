@@ -64,7 +64,7 @@ typedef struct berth_report_info {
   char group[64];                   ///< Empty for the default group.
   berth_disposition disposition;
   berth_outcome outcome;
-  berth_error cause;                ///< First cause; code 0 after a success.
+  berth_error cause;                ///< First cause; code 0 after a success. Work that did not settle has failed, whatever its user said.
   berth_retry retry;                ///< Advice.
   berth_cancel_cause cancel_cause;
   int64_t begun_at, plan_started_at, plan_finished_at, submitted_at, granted_at, taken_at, cancelled_at, released_at, sealed_at;

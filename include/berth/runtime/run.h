@@ -57,6 +57,8 @@ BERTH_API berth_status berth_run(berth_session *session, const berth_run_options
 /// Admits like berth_run and gives the execution to hold: many scoped calls (berth_exec_run) without another admission. Ended by
 /// berth_exec_finish or berth_exec_release.
 ///
+/// With `report` the execution is an attempt whose report nobody receives: it goes to the abandoned queue. To receive it, use the asynchronous door.
+///
 /// Owns: borrows; returns the execution. Threads: any. Blocks, Fails: as berth_run. Source: RUN-5. Since: 0.1
 BERTH_API berth_status berth_exec_hold(berth_session *session, const berth_run_options *options, berth_exec **out_exec, berth_error *err);
 
