@@ -73,6 +73,7 @@ berth_status berth_reason_info(const char *name, uint32_t index, berth_reason *o
   return BERTH_OK;
 }
 
+#undef berthi_fail
 berth_status berthi_fail(berth_error *err, berthi_reason reason, const char *format, ...) {
   const berth_reason *row = reason_row(reason);
   if (err == NULL) return row->code;

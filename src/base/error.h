@@ -21,6 +21,10 @@ const char *berthi_reason_summary(berthi_reason reason);
 /// Fills `err` (when not NULL) with the reason and a formatted message, and returns the reason's code. Facts start empty.
 /// The message begins with the reason's name and a colon, added here.
 berth_status berthi_fail(berth_error *err, berthi_reason reason, const char *format, ...) __attribute__((format(printf, 3, 4)));
+#if defined(__clang_analyzer__)
+// What the analyzer cannot see from outside error.c: it never returns success.
+#define berthi_fail(...) ((void)(berthi_fail)(__VA_ARGS__), (berth_status)BERTH_INTERNAL)
+#endif
 
 /// Appends a fact; ignored when `err` is NULL or full. `key` must be a static string.
 void berthi_fact(berth_error *err, const char *key, int64_t value);

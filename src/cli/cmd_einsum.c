@@ -108,6 +108,7 @@ static berth_status make_plan(einsum_work *work, berth_error *err) {
     options.path = work->path->positions;
     options.path_entries = work->path->entries;
   }
+  // NOLINTNEXTLINE(clang-analyzer-unix.Malloc): the arrays belong to `work`, which its owner frees
   berth_status status = berth_einsum_plan_create(work->spec, work->operand_count, work->described, work->dtype, &options, &work->plan, err);
   if (status != BERTH_OK) return status;
   work->info = (berth_einsum_plan_info)BERTH_EINSUM_PLAN_INFO_INIT;

@@ -63,7 +63,9 @@ static void token_fired(void *arg, berth_cancel_cause cause) {
 // Waits on the clock; a cancel ends it.
 static void pause_until(drill_worker *w, berth_cancel *token, int64_t until) {
   struct timespec at = {.tv_sec = until / 1000000000, .tv_nsec = until % 1000000000};
+  pthread_mutex_lock(&w->lock);
   w->cancelled = false;
+  pthread_mutex_unlock(&w->lock);
   if (token != NULL) berth_cancel_hook(token, token_fired, w, NULL);
   pthread_mutex_lock(&w->lock);
   while (!w->cancelled && !stopped(w->drill) && pthread_cond_timedwait(&w->wake, &w->lock, &at) == 0) continue;

@@ -68,7 +68,7 @@ static bool read_path(const source *from, const char *name, const json_t *value,
   size_t count = json_array_size(entries);
   if (!json_is_array(entries) || count > MAX_OPERANDS) return wrong(from, name, "an array of pairs is expected");
   if (strlen(name) >= sizeof path->name) return wrong(from, name, "the name of a path is too long");
-  strcpy(path->name, name);
+  memcpy(path->name, name, strlen(name) + 1);
   path->positions = calloc(2 * count + 1, sizeof *path->positions);
   if (path->positions == NULL) return wrong(from, name, "no memory");
   path->entries = (uint32_t)count;

@@ -46,7 +46,7 @@ static inline void berthi_list_insert_after(berthi_link *at, berthi_link *node) 
 }
 static inline void berthi_list_append(berthi_link *head, berthi_link *node) { berthi_list_insert_after(head->prev, node); }
 static inline void berthi_list_remove(berthi_link *node) {
-  node->prev->next = node->next;
+  node->prev->next = node->next; // NOLINT(clang-analyzer-core.NullDereference): a linked node has neighbours
   node->next->prev = node->prev;
   node->prev = node->next = NULL;
 }

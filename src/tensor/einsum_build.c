@@ -415,7 +415,7 @@ static berth_status build_program(builder *b) {
     return emit(b, &(berthi_instruction){.kind = BERTHI_DO_ZERO, .dst = out.buffer, .bytes = b->plan->out_bytes});
   }
   if (b->step_count == 0) {
-    b->plan->info.flops = (double)(term_bytes(b, b->terms[0]) / b->plan->size);
+    b->plan->info.flops = (double)term_bytes(b, b->terms[0]) / b->plan->size;
     return finish(b, b->terms[0]);
   }
   for (uint32_t s = 0; s < b->step_count; s++) BERTHI_TRY(build_step(b, s));
